@@ -134,6 +134,7 @@ mod tests {
     use crate::analysis::Key;
     use crate::recording::DeviceView;
     use crate::snapshot::testing::{LINE_7, LINE_9, Story};
+    use crate::snapshot::{DeviceMemory, Pool};
 
     fn recording() -> SnapshotData {
         let mut story = Story::cpu();
@@ -160,6 +161,16 @@ mod tests {
         assert_eq!((current, peak, allocated, freed), (1540, 1610, 110, 70));
         assert_eq!(DeviceView::of(&part, device).by(Key::Line).total, 1610);
         assert_eq!(log::allocated_at_start(device), 1500);
+    }
+
+    /// What the driver says is of the end.
+    #[test]
+    fn a_window_knows_nothing_of_the_driver() {
+        let mut data = recording();
+        data.devices[0].pool = Some(Pool::default());
+        data.devices[0].memory = Some(DeviceMemory::default());
+        let device = &window(&data, 4, 6).unwrap().devices[0];
+        assert!(device.pool.is_none() && device.memory.is_none());
     }
 
     #[test]

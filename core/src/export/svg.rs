@@ -173,6 +173,14 @@ mod tests {
     }
 
     #[test]
+    fn values_lie_across_the_plot_in_proportion_and_never_outside() {
+        let plot = Plot::new(820, 0.0..400.0, 10.0..20.0, 5.0);
+        let width = 820.0 - LEFT - RIGHT;
+        let right = [5.0, 10.0, 12.5, 20.0, 30.0].map(|value| plot.right(value) - LEFT);
+        assert_eq!(right, [0.0, 0.0, width / 4.0, width, width]);
+    }
+
+    #[test]
     fn ticks_are_round_values_within_the_range() {
         assert_eq!(ticks(&(0.0..9.4), UP), [0.0, 2.0, 4.0, 6.0, 8.0]);
         assert_eq!(

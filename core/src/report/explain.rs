@@ -165,7 +165,7 @@ mod tests {
         let text = Text::default().show(&report);
         for part in [
             "memtrace: src/model.rs:7 (Net::forward) on cpu",
-            "At the peak: 2.930 KiB in 2 blocks",
+            "At the peak: 2.930 KiB in 2 blocks (64.5 % of 4.543 KiB).",
             "weights f32[250]",
             "forward",
         ] {

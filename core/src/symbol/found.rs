@@ -28,8 +28,8 @@ impl FoundNames {
             self.names.truncate(place);
             self.names.push((address, resolve()));
         }
-        let last = self.names.len() - 1;
-        &self.names[place.min(last)].1
+        let place = place.min(self.names.len() - 1);
+        &self.names[place].1
     }
 }
 

@@ -63,3 +63,22 @@ fn groups(times: &[OlderTime], to_ns: u64) -> Vec<&[OlderTime]> {
     };
     times.chunk_by(|time, next| group(time) == group(next)).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn older_times_of_the_same_part_of_the_recording_are_a_group() {
+        let time = |from_ns, to_ns| OlderTime { from_ns, to_ns, ..OlderTime::default() };
+        let part = 1000;
+        let to_ns = 50 + part * INTERVALS as u64;
+        let times = [(0, 400), (400, 1400), (1400, 2000), (3000, 3500)];
+        let times = times.map(|(from, to)| time(50 + from, 50 + to));
+        let found: Vec<usize> = groups(&times, to_ns).iter().map(|group| group.len()).collect();
+        assert_eq!(found, [2, 1, 1], "the middle of the second is 900");
+        // The last two parts count as one.
+        let times = [time(50, 60), time(to_ns - 1900, to_ns - 1100), time(to_ns - 900, to_ns)];
+        assert_eq!(groups(&times, to_ns).len(), 2);
+    }
+}

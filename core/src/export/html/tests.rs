@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use super::column::ColumnStore;
 use super::history::PageHistory;
 use super::keys::{UsedStacks, keys};
 use super::sources::{SourceTexts, links, source};
@@ -173,6 +174,21 @@ fn a_budget_leaves_out_small_blocks_and_never_the_peaks() {
     assert_eq!(device(&reduced)["peak"]["total"], device(&whole)["peak"]["total"]);
     assert_eq!(device(&reduced)["report"]["sections"], device(&whole)["report"]["sections"]);
     assert!(device(&reduced)["left_out"][0].as_str().unwrap().contains("freed before the end"));
+}
+
+#[test]
+fn a_page_says_which_keys_its_pictures_have_and_whose_code_a_frame_is() {
+    let data = busy(30);
+    let page = head(&page(&data, None).0);
+    let keys = page["recordings"][0]["devices"][0]["keys"].as_array().unwrap();
+    let line = keys.iter().find(|key| key["name"] == "line").unwrap();
+    assert_eq!(line["series"].as_array().unwrap().len(), 3, "{line}");
+    let history = history_of(&data.devices[0]);
+    let frames = extras::stacks(&data, &UsedStacks::of(&history), &mut ColumnStore::default());
+    let mut origins: Vec<_> = frames.as_array().unwrap().iter().filter_map(|frame| frame[2].as_u64()).collect();
+    origins.sort_unstable();
+    origins.dedup();
+    assert_eq!(origins, [0, 2, 3], "{frames}");
 }
 
 #[test]

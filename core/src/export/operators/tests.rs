@@ -96,6 +96,16 @@ fn every_beginning_of_a_file_is_refused_and_no_change_of_a_byte_panics() {
 }
 
 #[test]
+fn the_picture_has_a_legend() {
+    let mut picture = Vec::new();
+    OperatorsSvg.write_operators(&series(), &mut picture).unwrap();
+    let picture = String::from_utf8(picture).unwrap();
+    for entry in ["Allocated", "Forward begins"] {
+        assert!(picture.contains(&format!(">{entry}")), "{entry}: {picture}");
+    }
+}
+
+#[test]
 fn the_table_says_what_the_largest_calls_added() {
     let text = long().to_string();
     let rows: Vec<&str> = text.lines().filter(|line| line.contains("relu_")).collect();
