@@ -254,7 +254,7 @@ fn parts_with_far_more_text_than_bytes_are_refused() {
         file.part(StreamPart { run: 9, number }).unwrap();
         file.addresses([100u64].into_iter()).unwrap();
         file.stacks([&vec![0; calls][..]].into_iter()).unwrap();
-        let frame = Frame { function: Some("x".repeat(1 << 20).into()), ..Frame::default() };
+        let frame = Frame { function: Some("x".repeat(1 << 20)), ..Frame::default() };
         let address = CodeAddress { frames: 0..1, ..CodeAddress::in_objects(100, &[], &ObjectSpans::of(&[])) };
         let stacks = Stacks { addresses: vec![address], frames: vec![frame], ..Stacks::default() };
         let mut bytes = std::mem::take(file.out());

@@ -56,7 +56,7 @@ impl CaptureStream {
         if known.is_some_and(|position| position.cursor == end.cursor) && has_no_new_uses && !flush.last {
             return Ok(());
         }
-        if known.unwrap_or_default().needs_lists(&end) {
+        if known.unwrap_or_default().needs_lists(&end.state) {
             let Some(whole) = LogEnd::of(device, Detail::Whole, used) else { return Ok(()) };
             end = whole;
         }
@@ -122,7 +122,7 @@ impl CaptureStream {
             if let Some(position) = self.devices.get_mut(at) {
                 position.cursor = cursor;
             }
-            if let Some(counters) = counters.filter(|_| !position.needs_lists(end)) {
+            if let Some(counters) = counters.filter(|_| !position.needs_lists(&end.state)) {
                 self.encoder.counters(position.device, &counters)?;
                 self.commit(flush)?;
             }

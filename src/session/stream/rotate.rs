@@ -46,7 +46,7 @@ impl CaptureStream {
             if !self.append_log(at, end, flush)? {
                 return Ok(false);
             }
-            match self.devices.get(at).is_some_and(|position| position.needs_lists(end)) {
+            match self.devices.get(at).is_some_and(|position| position.needs_lists(&end.state)) {
                 true => self.append_state(at, end.clone())?,
                 false => self.encoder.counters(*device, &end.counters())?,
             }

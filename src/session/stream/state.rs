@@ -6,11 +6,10 @@ use std::time::Duration;
 use memtrace_core::capture::{Commit, Encoder};
 use memtrace_core::snapshot::{Device, Health, LoadedObject, Mappings};
 
-use super::device::LogEnd;
 use super::file::StreamFile;
 use super::parts::StreamParts;
 use crate::record::uses::UseCursor;
-use crate::record::{Cursor, thread};
+use crate::record::{Cursor, DeviceCopy, thread};
 use crate::session::mappings::MappingsReader;
 use crate::session::missed::{self, RecordingStart, spans};
 use crate::session::numbers::DenseStacks;
@@ -39,8 +38,8 @@ pub(super) struct LogPosition {
 
 impl LogPosition {
     /// Whether the lists of blocks must be written again, because those of the peak no longer follow from the records.
-    pub(super) fn needs_lists(&self, end: &LogEnd) -> bool {
-        self.corrections < end.state.ledger.peak_corrections
+    pub(super) fn needs_lists(&self, copy: &DeviceCopy) -> bool {
+        self.corrections < copy.ledger.peak_corrections
     }
 }
 
