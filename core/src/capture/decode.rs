@@ -162,7 +162,6 @@ impl Reading {
             Tag::GpuWork => {
                 let work = data.gpu_work.get_or_insert_default();
                 (work.totals, work.opaque) = (r.get()?, r.get()?);
-                data.settings.uses = true;
             }
             Tag::Local => data.gpu_work.get_or_insert_default().local = r.get()?,
             Tag::ImportNotes => data.health.import_notes = r.get()?,
@@ -316,6 +315,7 @@ impl Reading {
         if data.contexts.is_empty() {
             data.contexts.push(root());
         }
+        data.settings.uses = data.gpu_work.is_some();
         limits::check(&data, &names, length)?;
         let (contexts, settings) = (&data.contexts, &data.settings);
         let finish = |(device, parts): (Device, DeviceParts)| {

@@ -49,6 +49,14 @@ fn older_times_of_a_part_are_the_same_after_writing_it_again() {
     }
 }
 
+/// Names of kernels, without the work that they did.
+#[test]
+fn a_file_with_kernels_alone_is_the_same_after_writing_it_again() {
+    let data = CaptureFile::new().numbers(Tag::Kernels, &[0]).read().unwrap();
+    assert!(data.settings.uses && data.gpu_work.is_some());
+    assert_eq!(read(&bytes_of(&data)).unwrap().data, data);
+}
+
 /// A sampled block of one byte may have a weight of a gigabyte.
 #[test]
 fn weights_of_sampled_blocks_can_be_added() {
