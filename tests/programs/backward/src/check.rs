@@ -1,7 +1,8 @@
 //! Compares the pairings of a recording with the truth.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
+use std::num::NonZeroU64;
 
 use memtrace::DeviceView;
 use memtrace::analysis::operator_label;
@@ -14,6 +15,8 @@ use crate::truth::Truth;
 pub(crate) struct Bytes {
     right: u64,
     unknown: u64,
+    /// Part of `unknown`: bytes of no single call, or of one whose block is not recorded.
+    without_call: u64,
     pub(crate) wrong: u64,
     other_threads: u64,
 }
@@ -25,6 +28,7 @@ impl Bytes {
         let Some(device) = data.devices.iter().find(is_trained_on) else { return Self::default() };
         let view = DeviceView::of(data, device);
         let main = view.lifetimes().iter().next().map(|life| life.block.thread);
+        let recorded: HashSet<&str> = view.lifetimes().iter().map(|life| node(&view, life.seq)).collect();
         let (mut bytes, mut unknown) = (Self::default(), BTreeMap::<String, u64>::new());
         for life in view.lifetimes().iter() {
             let Some(owner) = data.context_names(life.block.context).last().and_then(|scope| truth.owner(scope)) else {
@@ -36,11 +40,13 @@ impl Bytes {
             match (&found, &owner) {
                 (None, _) => {
                     bytes.unknown += life.block.size;
+                    let has_call = owner.as_deref().is_some_and(|owner| recorded.contains(owner));
+                    bytes.without_call += if has_call { 0 } else { life.block.size };
                     *unknown
-                        .entry(format!("{} ({})", label(), if owner.is_some() { "has a call" } else { "has none" }))
+                        .entry(format!("{} ({})", label(), if has_call { "has a call" } else { "has none" }))
                         .or_default() += life.block.size;
                 }
-                (Some(found), Some(owner)) if found == owner => bytes.right += life.block.size,
+                (Some(found), Some(owner)) if *found == owner => bytes.right += life.block.size,
                 (Some(found), _) => {
                     bytes.wrong += life.block.size;
                     println!("wrong: {} of {owner:?} is said to be of {found}: {life:?}", label());
@@ -59,16 +65,17 @@ impl Bytes {
 }
 
 /// The node whose value the block holds, as the program named it: `node TensorId(7) f32[2, 3]`.
-fn node(view: &DeviceView<'_>, block: std::num::NonZeroU64) -> String {
+fn node<'a>(view: &'a DeviceView<'_>, block: NonZeroU64) -> &'a str {
     let name = view.name(Some(block)).unwrap_or("a block without a name");
-    name.split_inclusive(')').next().unwrap_or(name).to_owned()
+    name.split_inclusive(')').next().unwrap_or(name)
 }
 
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let total = self.right + self.unknown + self.wrong;
         let part = |bytes: u64| format!("{:.1} %", 100. * bytes as f64 / total.max(1) as f64);
-        let Self { right, unknown, wrong, other_threads } = *self;
-        write!(f, "{total:>12} {:>7} {:>8} {wrong:>6} {other_threads:>14}", part(right), part(unknown))
+        let Self { right, unknown, without_call, wrong, other_threads } = *self;
+        let [right, unknown, without_call] = [right, unknown, without_call].map(part);
+        write!(f, "{total:>12} {right:>7} {unknown:>8} {without_call:>8} {wrong:>6} {other_threads:>14}")
     }
 }

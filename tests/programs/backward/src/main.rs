@@ -1,8 +1,9 @@
 //! Trains small networks with a copy of candle that says which node its backward pass has reached, and compares with the
-//! pairings of the recording, which knows the order of the nodes, uses of blocks, or both. Prints for each network the bytes that its backward
-//! passes allocated on the training thread: right, unknown, wrong; and what other threads allocated, which is never paired. Fails
-//! if a byte is wrong or less is right than must be. `cargo xtask backward` builds it. The name of a network selects it. `twins` shows what
-//! a log without either cannot say.
+//! pairings of the recording, which knows the order of the nodes, uses of blocks, or both. Prints for each network the bytes
+//! that its backward passes allocated on the training thread: right, unknown, wrong; how much of what is unknown is of no call
+//! of the recording; and what other threads allocated, which is never paired. Fails if a byte is wrong or less is right than
+//! must be. `cargo xtask backward` builds it. The name of a network selects it. `twins` shows what a log without either
+//! cannot say.
 
 mod check;
 mod held_out;
@@ -63,8 +64,8 @@ fn main() -> ExitCode {
         |name: &str| words.iter().all(|word| word.starts_with("--")) || words.iter().any(|word| word == name);
     let is_full = words.iter().any(|word| word == "--full");
     println!(
-        "{:10} {:6} {:>9} {:>12} {:>7} {:>8} {:>6} {:>14}",
-        "network", "known", "threshold", "bytes", "right", "unknown", "wrong", "other threads"
+        "{:10} {:6} {:>9} {:>12} {:>7} {:>8} {:>8} {:>6} {:>14}",
+        "network", "known", "threshold", "bytes", "right", "unknown", "no call", "wrong", "other threads"
     );
     let mut failed = false;
     for network in NETWORKS.iter().filter(|network| is_asked(network.0)) {
