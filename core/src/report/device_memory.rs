@@ -303,8 +303,10 @@ fn churn_notes(churn: &Churn) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::testing::{LINE_7, LINE_9, Story, two_lines_and_a_temporary};
-    use crate::snapshot::{CallTime, DeviceMemory, DeviceThreads, GpuWork, KernelId, LocalMemory, Pool, SystemMemory};
+    use crate::snapshot::testing::{LINE_7, LINE_9, Story, frame, stacks, two_lines_and_a_temporary};
+    use crate::snapshot::{
+        CallTime, DeviceMemory, DeviceThreads, GpuWork, KernelId, LocalMemory, Pool, StackId, SystemMemory,
+    };
 
     #[test]
     fn a_device_is_told_of_in_sections_and_other_memory_is_not() {
@@ -320,6 +322,22 @@ mod tests {
         for expected in ["2.000 GiB of 3.000 GiB used", "= all that is used", "1 segments", "50.0 µs", "Time(12500)"] {
             assert!(text.contains(expected), "{expected}: {text}");
         }
+    }
+
+    #[test]
+    fn it_is_said_who_reported_the_segments() {
+        let of = |file: &str, is_reported: bool| {
+            let mut trace = Story::cuda(0);
+            trace.stacks(stacks(vec![frame("main", file, 1)], [[0]]));
+            if is_reported {
+                trace.segment_alloc(0, 1 << 20);
+            }
+            let data = trace.alloc("input", 2000).on(StackId(1)).build();
+            segments_section(&DeviceView::of(&data, &data.devices[0])).unwrap().about[0].clone()
+        };
+        assert!(of("main.rs", true).contains("as the driver reports"));
+        assert!(of("main.py", true).contains("as PyTorch's allocator reports"));
+        assert!(of("main.rs", false).contains("some of them estimated from addresses"));
     }
 
     #[test]

@@ -15,7 +15,7 @@ impl PyTorchAllocator {
     pub(super) fn least_expandable(&self, mut found: Range<'_, (u64, u64)>) -> Option<(u64, u64)> {
         let mut best = *found.next()?;
         for next in found {
-            if !self.is_part(best) || self.expandable_size(*next) >= self.expandable_size(best) {
+            if self.expandable_size(*next) >= self.expandable_size(best) {
                 break;
             }
             best = *next;
@@ -26,11 +26,6 @@ impl PyTorchAllocator {
     fn expandable_size(&self, (size, address): (u64, u64)) -> u64 {
         let behind = self.pieces.get(&(address + size)).filter(|piece| piece.state == PieceState::Unmapped);
         size + behind.map_or(0, |piece| piece.size)
-    }
-
-    fn is_part(&self, (size, address): (u64, u64)) -> bool {
-        let segment = self.pieces.get(&address).and_then(|piece| self.segments.get(&piece.segment));
-        segment.is_some_and(|segment| size < segment.size)
     }
 
     /// A free piece of at least `size` bytes. Maps the missing memory.

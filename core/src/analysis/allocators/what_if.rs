@@ -303,6 +303,16 @@ mod tests {
     }
 
     #[test]
+    fn what_an_allocator_keeps_for_later_makes_room_for_what_comes_from_no_allocator() {
+        let mut story = Story::cuda(0);
+        story.at(1_000).alloc("a", 8 * MIB).at(2_000).free("a");
+        story.at(3_000).alloc("mapped", 10 * MIB).memory(MemoryKind::Virtual);
+        let data = story.build();
+        let found = found(&data, "pytorch", Some(25 * MIB), 0);
+        assert_eq!((found.runs_out, found.reserved_peak, found.reserved_end), (None, 20 * MIB, 10 * MIB));
+    }
+
+    #[test]
     fn what_is_reserved_lasts_into_the_columns_that_follow() {
         let mut story = Story::cuda(0);
         story.lasting(4_000);

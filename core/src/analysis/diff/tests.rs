@@ -1,7 +1,7 @@
 use super::*;
 use crate::analysis::Key;
 use crate::recording::DeviceView;
-use crate::snapshot::testing::{LINE_7, LINE_9, Story, frame, stacks};
+use crate::snapshot::testing::{LINE_7, LINE_9, Story, frame, registry, stacks};
 use crate::snapshot::{SnapshotData, StackId, Thread, ThreadId};
 
 fn diff(before: &SnapshotData, after: &SnapshotData, key: Key) -> Diff {
@@ -60,6 +60,29 @@ fn lines_that_an_edit_moved_are_the_same_lines() {
     assert_eq!(changed.len(), 1, "{:#?}", diff.rows);
     assert_eq!((changed[0].before, changed[0].after), (2000, 5000));
     assert!(changed[0].label.contains(":17 ") && changed[0].label.ends_with(", before :7"), "{}", changed[0].label);
+}
+
+/// A function that calls an operator of candle on each of these lines, with one block each of this many bytes.
+fn of_lines(lines: &[(u32, &str, u64)]) -> SnapshotData {
+    let tensor = registry("candle-core-0.11.1/src/tensor.rs");
+    let operators = lines.iter().map(|(_, name, _)| frame(&format!("candle_core::tensor::Tensor::{name}"), &tensor, 7));
+    let callers = lines.iter().map(|(line, ..)| frame("net::f", "/home/u/net/src/main.rs", *line));
+    let count = lines.len() as u32;
+    let mut story = Story::cpu();
+    story.stacks(stacks(operators.chain(callers).collect(), (0..count).map(|at| [at, count + at])));
+    for (at, (.., bytes)) in (1..).zip(lines) {
+        story.alloc(at, *bytes).on(StackId(at));
+    }
+    story.build()
+}
+
+#[test]
+fn a_line_that_an_edit_adds_to_a_function_is_new_and_those_below_it_are_the_same() {
+    let before = of_lines(&[(3, "relu", 100), (5, "matmul", 200)]);
+    let after = of_lines(&[(3, "exp", 7), (4, "relu", 100), (6, "matmul", 200)]);
+    let mut pairs: Vec<_> = diff(&before, &after, Key::Line).rows.iter().map(|row| (row.before, row.after)).collect();
+    pairs.sort_unstable();
+    assert_eq!(pairs, [(0, 7), (100, 100), (200, 200)]);
 }
 
 /// A function `f` in each of these files, with one block each: 1 byte in the first, 2 bytes in the next, …

@@ -159,3 +159,21 @@ impl Samples {
         sum(self.0.last()).saturating_sub(sum(self.0.get(warmup.saturating_sub(1))))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_grows_in_bytes_or_in_blocks_has_grown() {
+        let origin = BlockOrigin { device: Device::Cpu, stack: StackId::NONE, of_helper: false };
+        let have_grown = |held: fn(u64) -> (u64, u64)| {
+            let runs =
+                (0..20).map(held).map(|(bytes, blocks)| LiveByOrigin::from([(origin, LiveTotals { bytes, blocks })]));
+            Samples::from_iter(runs).have_grown(4)
+        };
+        assert!(have_grown(|run| (100 * run, 1)), "a block that becomes larger");
+        assert!(have_grown(|run| (1000, run)), "a buffer that is divided into more and more blocks");
+        assert!(!have_grown(|_| (1000, 1)));
+    }
+}

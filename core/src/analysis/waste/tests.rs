@@ -206,6 +206,24 @@ fn short_gaps_and_gaps_elsewhere_are_not_idle_memory() {
     assert_eq!(idle_rows(&opaque), [], "its uses are not known");
 }
 
+/// Moving either block lowers the peak to that of another moment.
+#[test]
+fn of_idle_blocks_that_save_the_same_those_with_most_bytes_times_time_come_first() {
+    let first = |idle_ns: [u64; 2]| {
+        let mut program = Planted::new();
+        program.alloc("w", 100).alloc("v", 60).uses(&["w", "v"]).alloc("y", 70);
+        (0..20).for_each(|_| _ = program.uses(&["y"]));
+        program.free("y").alloc("z", 20).uses(&["w", "v", "z"]).free("z").free("v").free("w");
+        for idle in program.idle.iter_mut().filter(|idle| idle.time.operations == 20) {
+            idle.time.to_ns = idle_ns[idle.seq.get() as usize - 1];
+        }
+        let rows = idle_rows(&program);
+        assert_eq!((rows.len(), rows[0].saves), (1, 50), "{rows:?}");
+        rows[0].bytes
+    };
+    assert_eq!([first([10, 10]), first([10, 20])], [100, 60]);
+}
+
 #[test]
 fn idle_times_that_overlap_as_nobody_records_them_count_once() {
     let program = idle_program(20, false);

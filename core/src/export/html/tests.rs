@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::column::ColumnStore;
+use super::column::{Coding, ColumnStore};
 use super::history::PageHistory;
 use super::keys::{UsedStacks, keys};
 use super::sources::{SourceTexts, links, source};
@@ -189,6 +189,17 @@ fn a_page_says_which_keys_its_pictures_have_and_whose_code_a_frame_is() {
     origins.sort_unstable();
     origins.dedup();
     assert_eq!(origins, [0, 2, 3], "{frames}");
+}
+
+#[test]
+fn a_block_that_is_freed_at_once_differs_from_one_that_is_never_freed() {
+    let mut story = Story::cpu();
+    story.at(5).alloc("brief", 100).free("brief").at(6).alloc("kept", 100).alloc("long", 100).at(16).free("long");
+    let (page, _) = page(&story.build(), None);
+    let prefix = head(&page)["recordings"][0]["devices"][0]["prefix"].as_str().unwrap().to_owned();
+    let mut expected = ColumnStore::named(prefix);
+    expected.numbers("block.life", Coding::Plain, [1, 0, 11].into_iter());
+    assert!(page.contains(&expected.html), "{}", expected.html);
 }
 
 #[test]

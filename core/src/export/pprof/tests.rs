@@ -57,6 +57,16 @@ fn pprof_has_the_peak_of_each_device_to_the_byte() {
 }
 
 #[test]
+fn pprof_of_one_device_has_no_other() {
+    let data = hostile();
+    for device in &data.devices {
+        let sums = pprof_sums(&written(&Pprof { device: Some(device.device) }, &data), "inuse_space", "device");
+        assert!(sums.keys().all(|(name, _)| *name == device.device.to_string()), "{sums:?}");
+        assert_eq!(sums.values().sum::<u64>(), device.peak.total());
+    }
+}
+
+#[test]
 fn labels_of_pprof_are_the_rows_of_the_report() {
     let data = two_lines_and_a_temporary();
     let device = &data.devices[0];

@@ -1,6 +1,7 @@
 //! Graphs that keep blocks nobody needs, and recordings that only look like that.
 
 use crate::recording::DeviceView;
+use crate::report::findings::planned;
 use crate::report::{Cost, Finding, findings};
 use crate::snapshot::testing::{Story, frame, registry, stacks};
 use crate::snapshot::{BlockUse, BlockUses, StackId};
@@ -128,6 +129,17 @@ fn the_graph_of_a_loss_is_not_needed_by_a_pass_of_fewer_nodes() {
     assert!(finding.advice[0].contains("src/main.rs:7"), "{:?}", finding.advice);
     assert_eq!(found(&in_turn(true, 2)), [], "the second pass has the nodes of both");
     assert_eq!(found(&in_turn(false, 1)), []);
+}
+
+#[test]
+fn a_plan_names_the_backward_pass_whose_loss_is_to_be_dropped() {
+    let data = in_turn(true, 1).build();
+    let device = DeviceView::of(&data, &data.devices[0]);
+    let plan = device.plan(device.peak.bytes - 20_000).unwrap();
+    let [step] = &plan.steps[..] else { panic!("{plan:?}") };
+    let finding = planned(&device, step);
+    assert_eq!((finding.kind.word(), finding.cost), ("kept_loss", Cost::OfPeak(20_000)));
+    assert!(finding.advice[0].contains("src/main.rs:7"), "{:?}", finding.advice);
 }
 
 #[test]

@@ -36,3 +36,16 @@ fn offloaded(row: &IdleMemory, [blocks, all]: [u64; 2]) -> Finding {
     };
     Finding { advice: [vec![which], finding.advice].concat(), ..finding }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_many_blocks_are_enough_is_said_unless_all_are_needed() {
+        let first = |blocks, all| offloaded(&IdleMemory::default(), [blocks, all]).advice.swap_remove(0);
+        assert_eq!(first(1, 6), "The first of the 6 such blocks that the line allocates is enough.");
+        assert_eq!(first(3, 6), "The first 3 of the 6 such blocks that the line allocates are enough.");
+        assert!([1, 6].into_iter().all(|all| first(all, all) == idle_by(&IdleMemory::default()).advice[0]));
+    }
+}

@@ -182,6 +182,27 @@ fn what_stays_from_the_beginning_is_no_growth() {
 }
 
 #[test]
+fn what_has_hardly_grown_since_half_of_the_repetitions_is_no_growth() {
+    let is_growth = |first: u64, second: u64| {
+        let mut trace = Story::cpu();
+        (0..40).for_each(|at| _ = trace.alloc(at, if at < 20 { first } else { second }).on(LINE_7));
+        kinds(&trace).contains(&"growth")
+    };
+    assert!(is_growth(1000, 1000) && is_growth(100, 1000));
+    assert!(!is_growth(1000, 100), "by a tenth");
+}
+
+#[test]
+fn growth_is_that_of_the_loop_although_the_line_also_ran_before_it() {
+    let mut trace = Story::cpu();
+    (0..2).for_each(|at| _ = trace.at(at + 1).alloc(format!("before {at}"), 1000).on(LINE_7));
+    for at in 1..=40 {
+        trace.at(10 * at).enter("step").alloc(at, 1000).on(LINE_7).leave("step");
+    }
+    assert_eq!(found(&trace)[0].what, "memory accumulates: 40 of 40 scopes `step` left blocks that stay");
+}
+
+#[test]
 fn one_long_statement_is_no_growth() {
     let of_calls = |calls: u32| {
         let mut trace = Story::cpu();

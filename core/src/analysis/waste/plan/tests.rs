@@ -172,6 +172,15 @@ fn of_two_changes_that_do_the_same_the_one_that_moves_nothing_is_taken() {
     assert_eq!(search::choose(&log, &all[..1], 10), [0]);
 }
 
+/// The first change allows no other change of its block, which it removes only before the peak.
+#[test]
+fn what_removes_nothing_of_the_excess_is_not_taken_and_prevents_no_other_change() {
+    let data = story(&[(10, true, 0), (10, true, 0)]);
+    let log = LogReplay::of(&DeviceView::of(&data, &data.devices[0])).unwrap();
+    let all = candidates(&data, &log, &[(vec![(0, 0, 0)], 0, true), (vec![(0, 0, 24)], 1, false)]);
+    assert_eq!(search::choose(&log, &all, 10), [1]);
+}
+
 /// Two phases with equal peaks: each change alone lowers nothing, but both together do.
 #[test]
 fn a_plan_lowers_two_peaks_of_one_height() {
