@@ -319,6 +319,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_workspace_is_what_is_before_the_source_in_the_path_of_its_baselines() {
+        assert_eq!(root_of(Path::new("/home/u/net/tests/a.peaks.txt"), "tests/a.rs"), "/home/u/net/");
+        assert_eq!(root_of(Path::new("/home/u/net/tests/a.peaks.txt"), "tests/b.rs"), "", "of another source");
+    }
+
+    #[test]
     fn percentages_are_read_and_anything_else_is_an_error() {
         assert_eq!(Percent::parse("5%").unwrap().of(1000), 50);
         assert_eq!(Percent::parse("0.5 %").unwrap().of(1000), 5);

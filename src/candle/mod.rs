@@ -93,3 +93,14 @@ pub fn warm() {
     // If this fails, the first product of the program allocates the buffer.
     let _ = multiply();
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gpu_of_candle_is_the_gpu_with_its_number_and_metal_counts_as_the_cpu() {
+        assert_eq!(at(DeviceLocation::Cuda { gpu_id: 2 }), Device::Cuda(2));
+        assert_eq!([DeviceLocation::Cpu, DeviceLocation::Metal { gpu_id: 1 }].map(at), [Device::Cpu; 2]);
+    }
+}

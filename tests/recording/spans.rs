@@ -49,6 +49,21 @@ fn stored_spans_of_one_name_are_numbered_in_the_order_of_creation() {
     drop(blocks);
 }
 
+#[test]
+fn a_span_of_candles_models_is_a_module_and_no_other_is() {
+    let _alone = alone();
+    let session = record_large();
+    let blocks = with_layer(|| {
+        let attention = span!(target: "candle_transformers::models::llama", Level::TRACE, "attention");
+        let own = span!(target: "candle_transformers_of_mine", Level::TRACE, "own");
+        [attention.in_scope(block), own.in_scope(block)]
+    });
+    let snapshot = session.snapshot();
+    let is_module = |name: &str| snapshot.contexts.iter().any(|node| node.name == name && node.module);
+    assert_eq!(["attention", "own"].map(is_module), [true, false]);
+    drop(blocks);
+}
+
 /// Like requests of a server, whose futures are polled alternately.
 #[test]
 fn concurrent_work_of_one_name_is_one_scope() {

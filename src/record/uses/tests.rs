@@ -150,6 +150,8 @@ fn a_write_that_nothing_reads_before_the_next_is_dead() {
     assert_eq!(case(&[fill, (OperationKind::Copy, UseAccess::Write(0x1000, 8))]), None, "the rest is left");
     assert_eq!(case(&[fill, (OperationKind::Kernel, UseAccess::Unknown), fill]), None);
     assert_eq!(case(&[fill, (OperationKind::Copy, UseAccess::Read), fill]), None);
+    let of_graph = (OperationKind::Opaque, UseAccess::Write(0x1000, 0x100));
+    assert_eq!(case(&[of_graph, fill]), None, "another part of the same graph may have read it");
 }
 
 #[test]
