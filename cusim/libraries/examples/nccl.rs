@@ -2,7 +2,7 @@
 //! unchanged. Each launches an empty kernel with its buffers, as the real library does.
 //!
 //! From 2.19 on the real library takes its buffers by `cuMemCreate`. Here a communicator takes, for each other rank and each of
-//! two channels, one buffer of each of the sizes that NVIDIA/nccl#1685 reports.
+//! two channels, one buffer of each of the sizes that NVIDIA/nccl#1685 reports; with one rank, as with two.
 
 #![cfg(target_os = "linux")]
 #![expect(unsafe_code, reason = "called through C")]
@@ -172,7 +172,7 @@ extern "C" fn ncclCommInitRank(communicator: OutArg<u64>, ranks: i32, id: Unique
     if current(&mut device) != 0 {
         return CUDA_ERROR;
     }
-    let channels = (0..(ranks - 1) * CHANNELS).flat_map(|_| BUFFERS);
+    let channels = (0..(ranks.max(2) - 1) * CHANNELS).flat_map(|_| BUFFERS);
     let Some(buffers) = channels.map(|size| Buffer::new(device, size)).collect() else { return CUDA_ERROR };
     let made = Box::new(Communicator { ranks, rank, device, buffers });
     communicator.set(Box::into_raw(made).expose_provenance() as u64, INVALID_ARGUMENT)

@@ -130,7 +130,8 @@ impl Fit {
         if device.data().is_python() {
             return Some("it is PyTorch's: its libraries and modules are not known");
         }
-        if need::is_simulated(device.data()) && need::has_library(device, "libnccl") {
+        // The simulated GPU's libraries may all be loaded. Whoever uses NCCL has blocks of it.
+        if need::is_simulated(device.data()) && need::allocates(device, "libnccl") {
             return Some("it uses NCCL, whose buffers are not known without GPUs");
         }
         if device.data().health.executable_graphs > 0 {
@@ -182,8 +183,8 @@ fn is_used_gpu(device: &DeviceView<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::testing::Story;
-    use crate::snapshot::{CudaState, LoadedObject, MemoryKind, Pool, SnapshotData, UnseenCalls};
+    use crate::snapshot::testing::{Story, frame, stacks};
+    use crate::snapshot::{CudaState, LoadedObject, MemoryKind, Pool, SnapshotData, StackId, UnseenCalls};
 
     fn fit(live: u64, memory: u64) -> Fit {
         let mut story = Story::cuda(0);
@@ -242,16 +243,21 @@ mod tests {
     #[test]
     fn what_a_library_or_the_driver_keeps_unseen_is_in_doubt() {
         let doubt = |state, library: &str, executable_graphs| {
-            let mut data = Story::cuda(0).alloc("weights", 1000).build();
-            let path = Some(format!("/usr/lib/{library}.so.2"));
-            let object = LoadedObject { path, ..data.objects[0].clone() };
-            data.objects.push(object);
+            let mut story = Story::cuda(0);
+            story.stacks(stacks(vec![frame("init", "", 0)], [[0]]));
+            let mut data = story.alloc("buffer", 1000).on(StackId(1)).build();
+            data.objects[0].path = Some(format!("/usr/lib/{library}.so.2"));
             data.health.cuda.state = state;
             data.health.executable_graphs = executable_graphs;
             Fit::doubt(&DeviceView::of(&data, &data.devices[0]))
         };
         assert_eq!(doubt(CudaState::Simulated, "libcublas", 0), None);
         assert!(doubt(CudaState::Simulated, "libnccl", 0).is_some_and(|why| why.contains("NCCL")));
+        let mut unused = Story::cuda(0).alloc("weights", 1000).build();
+        unused.health.cuda.state = CudaState::Simulated;
+        let path = Some("/usr/lib/libnccl.so.2".to_owned());
+        unused.objects.push(LoadedObject { path, ..unused.objects[0].clone() });
+        assert_eq!(Fit::doubt(&DeviceView::of(&unused, &unused.devices[0])), None, "loaded, but not used");
         // On a GPU, NCCL's buffers are recorded.
         assert_eq!(doubt(CudaState::Active, "libnccl", 0), None);
         assert!(doubt(CudaState::Active, "libcublas", 1).is_some_and(|why| why.contains("graphs")));

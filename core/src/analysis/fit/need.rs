@@ -1,8 +1,10 @@
 //! The rows of a need: the recorded memory, and the memory that CUDA takes in addition.
 
+use std::collections::HashSet;
+
 use super::room::{self, STEP, has_pool};
 use super::{Card, NeedRow};
-use crate::attribute::Attribution;
+use crate::attribute::{Attribution, library};
 use crate::recording::DeviceView;
 use crate::snapshot::{CudaState, DeviceSnapshot, GpuWork, StackId};
 
@@ -125,8 +127,15 @@ pub(super) fn has_library(device: &DeviceView<'_>, name: &str) -> bool {
     paths.any(|path| path.rsplit('/').next().is_some_and(|file| file.starts_with(name)))
 }
 
+/// Whether a library whose name begins with `name` allocated memory on the device.
+pub(super) fn allocates(device: &DeviceView<'_>, name: &str) -> bool {
+    let blocks = device.lifetimes().iter().map(|life| life.block.stack);
+    let stacks: HashSet<StackId> = blocks.chain(device.live.iter().map(|block| block.stack)).collect();
+    stacks.into_iter().any(|stack| library(device.data(), stack).is_some_and(|file| file.starts_with(name)))
+}
+
 pub(super) fn is_cublas(data: &Attribution<'_>, stack: StackId) -> bool {
-    crate::attribute::library(data, stack).is_some_and(|name| name.to_lowercase().contains("cublas"))
+    library(data, stack).is_some_and(|name| name.to_lowercase().contains("cublas"))
 }
 
 #[cfg(test)]
