@@ -189,4 +189,17 @@ mod tests {
         assert_eq!(StackHint::of(&Attribution::new(&candles), StackId(1)).within(false), Hint::Step);
         assert_eq!(category(&candles), Category::Temporary);
     }
+
+    #[test]
+    fn what_a_script_allocates_itself_is_of_a_forward_pass_except_in_functions_of_backward_passes() {
+        let hint = |function, file| {
+            let mut trace = Story::cpu();
+            trace.stacks(stacks(vec![frame(function, file, 9)], [[0]]));
+            let data = trace.alloc("block", 2000).on(StackId(1)).build();
+            StackHint::of(&Attribution::new(&data), StackId(1)).hint
+        };
+        assert_eq!(hint("step", "/home/u/net.py"), Hint::Forward);
+        assert_eq!(hint("Scale.backward", "/home/u/net.py"), Hint::Nothing);
+        assert_eq!(hint("net::step", "/home/u/net/src/main.rs"), Hint::Nothing);
+    }
 }

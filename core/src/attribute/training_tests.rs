@@ -331,3 +331,57 @@ fn what_pauses_during_the_pass_is_an_optimizers_state_only_if_a_gradient_flows_i
     assert_eq!(with(true), [Category::OptimizerState]);
     assert_eq!(with(false), [Category::Unknown], "an average of weights looks the same");
 }
+
+#[test]
+fn data_that_is_freed_at_once_says_nothing_of_what_it_was() {
+    let mut training = Training::new();
+    training.on(BATCH, 300, "brief").free("brief").pass_time(1).on(BATCH, 300, "kept");
+    let kept = (Category::Unknown, Some(Either::InputOrWeights));
+    assert_eq!(training.either("brief kept"), [(Category::Unknown, None), kept]);
+}
+
+#[test]
+fn a_repeated_result_is_temporary_if_it_is_live_for_at_most_half_of_each_repetition() {
+    let category = |live: usize, rest: usize| {
+        let mut training = Training::new();
+        for n in 0..6 {
+            training.on(PRODUCT, 500, &format!("x{n}")).pass_time(live).free(&format!("x{n}")).pass_time(rest);
+        }
+        training.categories("x2")
+    };
+    assert_eq!([category(12, 30), category(30, 12)], [[Category::Temporary], [Category::Unknown]]);
+}
+
+#[test]
+fn what_a_line_of_the_program_makes_only_after_the_first_pass_may_be_an_update() {
+    let category = |first: usize| {
+        let mut training = Training::new();
+        training.on(VARIABLE, 8000, "v");
+        for n in 0..4 {
+            training.on(PRODUCT, 500, &format!("x{n}")).on(RESULT, 600, &format!("y{n}"));
+            if n >= first {
+                training.on(OWN_PRODUCT, 400, &format!("o{n}"));
+            }
+            training.on(ON_THE_WAY, 700, &format!("w{n}")).on(GRADIENT, 8000, &format!("g{n}"));
+            training.free(&format!("w{n}")).pass_time(1).free(&format!("y{n} x{n} g{n}"));
+            if n >= first {
+                training.free(&format!("o{n}"));
+            }
+        }
+        training.categories("o2")
+    };
+    assert_eq!([category(0), category(1)], [[Category::Activation], [Category::Unknown]]);
+}
+
+#[test]
+fn a_variable_that_is_gone_before_the_next_forward_pass_is_no_parameter() {
+    let mut training = Training::new();
+    training.on(VARIABLE, 8000, "v");
+    iteration(&mut training, 0);
+    training.free("g0").on(VARIABLE, 4000, "source").pass_time(12).on(VARIABLE, 2000, "converted").free("source");
+    iteration(&mut training, 1);
+    assert_eq!(
+        training.categories("v source converted"),
+        [Category::Parameter, Category::Unknown, Category::Parameter]
+    );
+}
