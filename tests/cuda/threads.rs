@@ -61,7 +61,7 @@ fn threads_that_start_cuda_at_once_are_all_recorded() {
     }
     on_gpu(&[], || {
         const THREADS: usize = 8;
-        memtrace::on_cuda_start(record);
+        assert!(memtrace::on_cuda_start(record), "no other copy of memtrace is in this process");
         let barrier = Barrier::new(THREADS);
         let work = || {
             barrier.wait();
