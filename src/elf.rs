@@ -123,27 +123,50 @@ mod tests {
         assert_eq!(build_id(&[0xff; 64]), None);
     }
 
-    #[test]
-    fn only_notes_aligned_as_notes_are_read() {
-        let image: [u32; 5] = [4, 4, NT_GNU_BUILD_ID, u32::from_ne_bytes(*b"GNU\0"), 7];
-        let size = size_of_val(&image) as u64;
-        let header = |p_type, p_align| libc::Elf64_Phdr {
+    static IMAGE: [u32; 5] = [4, 4, NT_GNU_BUILD_ID, u32::from_ne_bytes(*b"GNU\0"), 7];
+
+    fn header(p_type: u32, p_align: u64) -> libc::Elf64_Phdr {
+        let size = size_of_val(&IMAGE) as u64;
+        let (p_offset, p_vaddr, p_paddr) = (0, 0, 0);
+        libc::Elf64_Phdr {
             p_type,
             p_flags: libc::PF_R,
-            p_offset: 0,
-            p_vaddr: 0,
-            p_paddr: 0,
+            p_offset,
+            p_vaddr,
+            p_paddr,
             p_filesz: size,
             p_memsz: size,
             p_align,
-        };
-        for (align, is_note) in [(0, true), (4, true), (8, true), (32, false)] {
-            let headers = [header(libc::PT_LOAD, 4096), header(libc::PT_NOTE, align)];
-            // SAFETY: all fields are numbers or pointers that may be null.
-            let mut info: libc::dl_phdr_info = unsafe { std::mem::zeroed() };
-            info.dlpi_addr = image.as_ptr().addr() as u64;
-            (info.dlpi_phdr, info.dlpi_phnum) = (headers.as_ptr(), 2);
-            assert_eq!(!build_id_of(&info).is_empty(), is_note, "{align}");
         }
+    }
+
+    /// Whether the build id of an object with these headers is found.
+    fn is_found(segment: libc::Elf64_Phdr, note: libc::Elf64_Phdr) -> bool {
+        let headers = [segment, note];
+        // SAFETY: all fields are numbers or pointers that may be null.
+        let mut info: libc::dl_phdr_info = unsafe { std::mem::zeroed() };
+        info.dlpi_addr = IMAGE.as_ptr().addr() as u64;
+        (info.dlpi_phdr, info.dlpi_phnum) = (headers.as_ptr(), 2);
+        !build_id_of(&info).is_empty()
+    }
+
+    #[test]
+    fn only_notes_aligned_as_notes_are_read() {
+        for (align, is_note) in [(0, true), (4, true), (8, true), (32, false)] {
+            assert_eq!(is_found(header(libc::PT_LOAD, 4096), header(libc::PT_NOTE, align)), is_note, "{align}");
+        }
+    }
+
+    #[test]
+    fn only_notes_in_readable_bytes_of_the_file_are_read() {
+        let (whole, note) = (header(libc::PT_LOAD, 4096), header(libc::PT_NOTE, 4));
+        assert!(is_found(whole, note));
+        assert!(!is_found(libc::Elf64_Phdr { p_type: libc::PT_GNU_RELRO, ..whole }, note));
+        assert!(!is_found(libc::Elf64_Phdr { p_flags: libc::PF_X, ..whole }, note));
+        assert!(
+            !is_found(libc::Elf64_Phdr { p_filesz: whole.p_filesz - 1, ..whole }, note),
+            "zeros that are not in the file"
+        );
+        assert!(!is_found(libc::Elf64_Phdr { p_vaddr: 1, ..whole }, note), "it begins before the segment");
     }
 }

@@ -38,6 +38,17 @@ fn a_measurement_counts_every_block_of_its_code() {
 }
 
 #[test]
+fn a_block_of_a_measurement_can_be_named_without_a_recording() {
+    let _alone = alone();
+    let unmeasured = vec![0u8; 1000];
+    let measured = measure(|| {
+        let block = vec![0u8; 1000];
+        [&block, &unmeasured].map(|block| memtrace::name(block.as_ptr(), "weights"))
+    });
+    assert_eq!(measured.value, [true, false]);
+}
+
+#[test]
 fn nested_measurements_each_count_their_own_code() {
     let outer = measure(|| {
         let before = Raw::new(1000);

@@ -159,6 +159,7 @@ fn the_peak_of_a_deleted_part_is_exact() {
         assert!(cpu(read).peak.time_ns < cpu(read).records[0].time_ns, "it lies before the log");
     }
     assert!(growing.health.cut_off && !at_end.health.cut_off);
+    assert!(memtrace_core::has_ended(&folder.stream()), "the file that names the stream says so, too");
     let report = at_end.report().to_string();
     assert!(report.contains("in early"), "{report}");
     // Each part says what it can alone, and stands for all when it is named.
