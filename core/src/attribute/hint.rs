@@ -191,15 +191,14 @@ mod tests {
     }
 
     #[test]
-    fn what_a_script_allocates_itself_is_of_a_forward_pass_except_in_functions_of_backward_passes() {
+    fn without_an_operator_a_line_of_python_works_forward_outside_of_backward_functions() {
         let hint = |function, file| {
-            let mut trace = Story::cpu();
-            trace.stacks(stacks(vec![frame(function, file, 9)], [[0]]));
-            let data = trace.alloc("block", 2000).on(StackId(1)).build();
-            StackHint::of(&Attribution::new(&data), StackId(1)).hint
+            let mut story = Story::cpu();
+            story.stacks(stacks(vec![frame(function, file, 3)], [[0]]));
+            StackHint::of(&Attribution::new(&story.build()), StackId(1)).within(false)
         };
-        assert_eq!(hint("step", "/home/u/net.py"), Hint::Forward);
-        assert_eq!(hint("Scale.backward", "/home/u/net.py"), Hint::Nothing);
-        assert_eq!(hint("net::step", "/home/u/net/src/main.rs"), Hint::Nothing);
+        assert_eq!(hint("attend", "/home/u/train.py"), Hint::Forward);
+        assert_eq!(hint("attend_backward", "/home/u/train.py"), Hint::Nothing);
+        assert_eq!(hint("net::attend", "/home/u/net/src/main.rs"), Hint::Nothing);
     }
 }

@@ -333,55 +333,81 @@ fn what_pauses_during_the_pass_is_an_optimizers_state_only_if_a_gradient_flows_i
 }
 
 #[test]
-fn data_that_is_freed_at_once_says_nothing_of_what_it_was() {
+fn weights_that_are_gone_before_the_first_forward_pass_are_no_parameters() {
     let mut training = Training::new();
-    training.on(BATCH, 300, "brief").free("brief").pass_time(1).on(BATCH, 300, "kept");
-    let kept = (Category::Unknown, Some(Either::InputOrWeights));
-    assert_eq!(training.either("brief kept"), [(Category::Unknown, None), kept]);
+    training.on(VARIABLE, 8000, "source").pass_time(12).free("source").on(VARIABLE, 8000, "v");
+    iteration(&mut training, 0);
+    assert_eq!(training.categories("source v"), [Category::Unknown, Category::Parameter]);
 }
 
 #[test]
-fn a_repeated_result_is_temporary_if_it_is_live_for_at_most_half_of_each_repetition() {
-    let category = |live: usize, rest: usize| {
-        let mut training = Training::new();
-        for n in 0..6 {
-            training.on(PRODUCT, 500, &format!("x{n}")).pass_time(live).free(&format!("x{n}")).pass_time(rest);
-        }
-        training.categories("x2")
-    };
-    assert_eq!([category(12, 30), category(30, 12)], [[Category::Temporary], [Category::Unknown]]);
-}
-
-#[test]
-fn what_a_line_of_the_program_makes_only_after_the_first_pass_may_be_an_update() {
-    let category = |first: usize| {
+fn outside_of_models_functions_only_a_site_from_before_the_first_backward_pass_has_activations() {
+    let with = |begin: usize| {
         let mut training = Training::new();
         training.on(VARIABLE, 8000, "v");
         for n in 0..4 {
             training.on(PRODUCT, 500, &format!("x{n}")).on(RESULT, 600, &format!("y{n}"));
-            if n >= first {
-                training.on(OWN_PRODUCT, 400, &format!("o{n}"));
+            if n >= begin {
+                training.on(STATE, 50, &format!("s{n}"));
             }
-            training.on(ON_THE_WAY, 700, &format!("w{n}")).on(GRADIENT, 8000, &format!("g{n}"));
-            training.free(&format!("w{n}")).pass_time(1).free(&format!("y{n} x{n} g{n}"));
-            if n >= first {
-                training.free(&format!("o{n}"));
+            training.on(GRADIENT, 8000, &format!("g{n}")).pass_time(12).free(&format!("y{n} x{n} g{n}"));
+            if n >= begin {
+                training.free(&format!("s{n}"));
             }
         }
-        training.categories("o2")
+        training.categories("s2")
     };
-    assert_eq!([category(0), category(1)], [[Category::Activation], [Category::Unknown]]);
+    assert_eq!(with(0), [Category::Activation]);
+    assert_eq!(with(1), [Category::Unknown], "an update may have made it");
 }
 
 #[test]
-fn a_variable_that_is_gone_before_the_next_forward_pass_is_no_parameter() {
+fn results_that_come_again_are_temporary_if_they_are_live_for_at_most_half_of_the_time() {
+    let with = |live: usize, rest: usize| {
+        let mut training = Training::new();
+        for n in 0..5 {
+            let label = format!("y{n}");
+            training.on(RESULT, 600, &label).pass_time(live).free(&label).pass_time(rest);
+        }
+        training.categories("y1")
+    };
+    assert_eq!([with(12, 11), with(12, 10)], [[Category::Temporary], [Category::Unknown]]);
+}
+
+#[test]
+fn what_is_freed_after_a_pass_is_a_detail_of_it_only_if_another_of_its_results_is_kept() {
+    let with = |labels: [&str; 2], freed: &str| {
+        let mut training = Training::new();
+        training.on(GRADIENT, 700, "earlier").pass_time(1);
+        training.on(GRADIENT, 8000, labels[0]).on(GRADIENT, 800, labels[1]).free(freed).pass_time(1);
+        training.either("w")
+    };
+    let own = [(Category::AutogradDetail, None)];
+    assert_eq!([with(["kept", "w"], "w"), with(["w", "kept"], "w")], [own, own]);
+    assert_eq!(with(["w", "other"], "w other"), [(Category::Unknown, Some(Either::GradientOrGraph))]);
+}
+
+#[test]
+fn results_are_temporary_if_they_are_freed_before_a_repeatedly_entered_scope_ends() {
+    let with = |times: u64| {
+        let mut training = Training::new();
+        for n in 0..times {
+            let (label, others) = (format!("y{n}"), format!("a{n} b{n}"));
+            training.story.at(10 * n + 1).enter("step");
+            training.on(RESULT, 600, &label).pass_time(8).on(PRODUCT, 8, &others).free(&others).free(&label);
+            training.story.leave("step").at(10 * n + 2);
+            training.pass_time(1);
+        }
+        training.categories("y0")
+    };
+    assert_eq!(with(2), [Category::Temporary]);
+    assert_eq!(with(1), [Category::Unknown], "the scope may be the whole program");
+}
+
+#[test]
+fn data_that_is_loaded_once_may_be_weights_only_if_it_stays() {
     let mut training = Training::new();
-    training.on(VARIABLE, 8000, "v");
-    iteration(&mut training, 0);
-    training.free("g0").on(VARIABLE, 4000, "source").pass_time(12).on(VARIABLE, 2000, "converted").free("source");
-    iteration(&mut training, 1);
-    assert_eq!(
-        training.categories("v source converted"),
-        [Category::Parameter, Category::Unknown, Category::Parameter]
-    );
+    training.on(BATCH, 300, "x").free("x").on(FIRST_WEIGHT, 1000, "w");
+    let stays = (Category::Unknown, Some(Either::InputOrWeights));
+    assert_eq!(training.either("x w"), [(Category::Unknown, None), stays]);
 }

@@ -1,6 +1,8 @@
 //! Backward passes, described event by event. `tests/programs/backward` compares the pairings of whole networks with
 //! candle itself.
 
+mod uncertain;
+
 use std::num::NonZeroU64;
 
 use crate::analysis::{Key, checkpoints};
@@ -258,19 +260,6 @@ fn a_pass_is_that_of_its_thread_until_it_is_over() {
     assert_eq!(pairs(&data, 3..=6), [1, 1, 0, 0]);
     data.devices[0].graph_nodes[0].thread = ThreadId(7);
     assert_eq!(pairs(&data, 3..=6), [0; 4], "the beginning of the order is another thread's");
-}
-
-#[test]
-fn a_pass_of_which_records_were_lost_is_not_paired() {
-    let story = told(|story| {
-        forward(story).at(110).alloc("zeros", 8000).on(RIGHT_ZEROS).alloc("sum", 8000).on(RIGHT_SUM);
-    });
-    let with_gap = |from_ns, to_ns| {
-        let mut data = with_order(&story, &[(Result, 2000, 1), (Variable, 8000, 0)]);
-        data.devices[0].gaps.push(crate::snapshot::Gap { at: 0, records: 1, from_ns, to_ns });
-        pairs(&data, 3..=4)
-    };
-    assert_eq!([with_gap(30, 90), with_gap(90, 105)], [[1, 1], [0, 0]]);
 }
 
 /// The recording with uses: `made_of` lists the operands of each block.
