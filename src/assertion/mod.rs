@@ -53,6 +53,21 @@ pub mod shell;
 mod undecided;
 mod waste;
 
+/// Data with these stacks, numbered from 1, each with the names of its functions, innermost first.
+#[cfg(test)]
+fn with_stacks(stacks: &[&[&str]]) -> memtrace_core::snapshot::SnapshotData {
+    use memtrace_core::snapshot::{CodeAddress, Frame, SnapshotData, Stacks};
+    let functions = stacks.concat();
+    let frame = |function: &&str| Frame { function: Some((*function).to_owned()), ..Frame::default() };
+    let address = |at: u32| CodeAddress { address: at.into(), object: None, offset: 0, frames: at..at + 1 };
+    let addresses = (0..functions.len() as u32).map(address).collect();
+    let mut numbers = 0..;
+    let stacks: Vec<Vec<u32>> = stacks.iter().map(|stack| numbers.by_ref().take(stack.len()).collect()).collect();
+    let mut data = SnapshotData::default();
+    data.stacks = Stacks::of(addresses, functions.iter().map(frame).collect(), stacks);
+    data
+}
+
 pub use failure::Failure;
 pub use fits::Fits;
 pub use future::{MeasureFuture, measure_async, try_measure_async};

@@ -245,3 +245,36 @@ fn find_peak(device: &mut DeviceSnapshot) {
     device.peak.bytes = most;
     device.peak.blocks = blocks;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::with_stacks;
+    use super::*;
+
+    #[test]
+    fn initializations_have_the_names_of_what_they_initialize() {
+        const CELL: &str = "std::sync::once_lock::OnceLock<T>::initialize";
+        const OWN: &str = "std::sys::thread_local::native::lazy::Storage<T,D>::get_or_init_slow";
+        let data = with_stacks(&[
+            &["alloc", CELL, "main"],
+            &[
+                "alloc",
+                "rayon_core::registry::global_registry::{{closure}}",
+                CELL,
+                "std::sys::sync::once::Once",
+                "main",
+            ],
+            &["alloc", OWN, "main"],
+            &["alloc", OWN, "gemm_common::gemm::gemm_basic", "main"],
+            &["alloc", CELL, "app::read", OWN, "main"],
+            &["alloc", "main"],
+        ]);
+        let found = |stack| one_time(&data, StackId(stack)).iter().map(|(what, _)| *what).collect::<Vec<_>>();
+        assert_eq!(found(1), ["a static"]);
+        assert_eq!(found(2), ["rayon's threads"]);
+        assert_eq!(found(3), ["a thread's own variable"]);
+        assert_eq!(found(4), ["gemm's buffer for a thread"]);
+        assert_eq!(found(5), ["a thread's own variable", "a static"]);
+        assert_eq!(found(6), [""; 0]);
+    }
+}

@@ -166,6 +166,7 @@ fn is_called(helper: &Helper, data: &SnapshotData, stack: StackId, name: &str) -
 
 #[cfg(test)]
 mod tests {
+    use super::super::with_stacks;
     use super::*;
 
     #[test]
@@ -179,5 +180,13 @@ mod tests {
         }
         assert!(is_name("loader 1", "loader") && is_name("a_name_that_is_", "a_name_that_is_cut"));
         assert!(!is_name("loader", "") && !is_name("a_name", "a_name_that_is_cut"));
+    }
+
+    #[test]
+    fn any_function_on_a_stack_may_have_the_name() {
+        let data = with_stacks(&[&["alloc::alloc", "app::Loader::next", "main"], &["app::forward", "main"]]);
+        let has = |stack, name| has_frame(&data, StackId(stack), name);
+        assert!(has(1, "Loader") && has(1, "main") && has(2, "main"));
+        assert!(!has(2, "Loader") && !has(0, "main"));
     }
 }

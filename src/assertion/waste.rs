@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::panic::Location;
 
-use memtrace_core::analysis::{Waste, WasteKind, main_device, use_coverage, waste_at_peak};
+use memtrace_core::analysis::{UseCoverage, Waste, WasteKind, main_device, use_coverage, waste_at_peak};
 use memtrace_core::report::{FindingKind, findings};
 use memtrace_core::snapshot::Device;
 use memtrace_core::units::{Bytes, grouped};
@@ -104,7 +104,7 @@ impl NoWaste {
         let on = recording.device(device).filter(|_| matches!(device, Device::Cuda(_)));
         let found = on.and_then(|on| Some((on, waste_at_peak(on)?)));
         let (on, rows) = found.ok_or_else(|| Error::wrong(nothing_known(device, on)))?;
-        note_unknown(snapshot);
+        unknown_uses(use_coverage(snapshot)).iter().for_each(|note| say(note));
         let wasted = rows.iter().fold(0u64, |sum, row| sum.saturating_add(row.bytes));
         if let Some(limit) = limit.filter(|limit| wasted > *limit) {
             return Err(failure(snapshot, on, &rows, wasted, &format!("the limit of {}", Bytes(limit))));
@@ -133,12 +133,13 @@ fn nothing_known(device: Device, on: Option<&DeviceView<'_>>) -> String {
     }
 }
 
-fn note_unknown(snapshot: &Snapshot) {
-    let coverage = use_coverage(snapshot);
-    if coverage.known < coverage.bytes {
-        let (known, bytes) = (Bytes(coverage.known), Bytes(coverage.bytes));
-        say(&format!("assert_no_waste: the last use is known of {known} of {bytes}; the rest may hide waste"));
-    }
+/// A note if the last use of some memory is unknown.
+fn unknown_uses(coverage: UseCoverage) -> Option<String> {
+    let UseCoverage { bytes, known } = coverage;
+    (known < bytes).then(|| {
+        let (known, bytes) = (Bytes(known), Bytes(bytes));
+        format!("assert_no_waste: the last use is known of {known} of {bytes}; the rest may hide waste")
+    })
 }
 
 fn failure(snapshot: &Snapshot, on: &DeviceView<'_>, rows: &[Waste], wasted: u64, over: &str) -> Failure {
@@ -163,4 +164,17 @@ fn failure(snapshot: &Snapshot, on: &DeviceView<'_>, rows: &[Waste], wasted: u64
         finding.advice.iter().for_each(|line| _ = writeln!(text, "   {}", visible::line(line)));
     }
     Failure::of_snapshot(&text, snapshot)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_says_how_much_may_hide_waste() {
+        let note = |known| unknown_uses(UseCoverage { bytes: 4096, known });
+        assert_eq!(note(4096), None);
+        let text = note(1024).unwrap();
+        assert!(text.contains("known of 1.000 KiB of 4.000 KiB"), "{text}");
+    }
 }

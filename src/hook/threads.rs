@@ -38,3 +38,14 @@ unsafe extern "C" fn create(
     // SAFETY: the caller's arguments, unchanged.
     unsafe { original(thread, attributes, start, argument) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_function_that_no_other_library_interposes_has_a_hook() {
+        save_original();
+        assert_eq!(hooked().map(|function| function.hook), Some(create as *const () as usize));
+    }
+}

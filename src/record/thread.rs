@@ -96,3 +96,17 @@ pub(crate) fn own_os_id() -> u32 {
 pub(crate) fn own_os_id() -> u32 {
     0
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_reads_its_kernel_id_again() {
+        let here = number();
+        let of = |thread| seen().find(|(of, _)| *of == thread);
+        OS_IDS[here.0 as usize - 1].store(1, Relaxed);
+        renew();
+        assert_eq!(of(here), Some((here, own_os_id())));
+    }
+}

@@ -2,6 +2,7 @@
 
 use cudarc::driver::CudaContext;
 use cudarc::driver::sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_RELAXED as RELAXED;
+use memtrace::snapshot::{StackContext, StackId};
 use memtrace::{Context, Device, Measured, assert_no_growth, assert_no_leak, assert_peak, measure, scope};
 
 use crate::raw;
@@ -36,6 +37,29 @@ fn each_device_of_a_measurement_is_exact_and_needs_no_session() {
         assert_eq!(numbers(&both, GPU), numbers(&measured, GPU));
         drop((measured.value, both.value));
         assert_eq!(session.snapshot().health.unknown_frees, 2, "the first ones were never recorded");
+    });
+}
+
+#[test]
+fn in_a_recording_without_stacks_only_what_is_measured_has_one() {
+    on_gpu(&[], || {
+        let session = memtrace::builder().context(StackContext::None).start().unwrap();
+        let stream = &CudaContext::new(0).unwrap().new_stream().unwrap();
+        let (ask, asked) = std::sync::mpsc::channel::<()>();
+        let (answer, answered) = std::sync::mpsc::channel();
+        std::thread::scope(|threads| {
+            threads.spawn(move || asked.iter().try_for_each(|()| answer.send(stream.alloc_zeros::<u8>(5000).unwrap())));
+            let blocks = measure(|| {
+                ask.send(()).unwrap();
+                (answered.recv().unwrap(), stream.alloc_zeros::<u8>(6000).unwrap())
+            });
+            drop(ask);
+            let snapshot = session.snapshot();
+            let live = &snapshot.device(GPU).unwrap().live;
+            let has_stack = |size| live.iter().find(|block| block.size == size).unwrap().stack != StackId::NONE;
+            assert_eq!([5000, 6000].map(has_stack), [false, true]);
+            drop(blocks);
+        });
     });
 }
 

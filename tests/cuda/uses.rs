@@ -109,6 +109,27 @@ fn every_form_of_a_launch_shows_its_pointers() {
 }
 
 #[test]
+fn a_copy_whose_kind_the_driver_finds_may_carry_addresses_from_the_host() {
+    on_gpu(&[], || {
+        let owned = new_stream();
+        let stream = owned.cu_stream();
+        let unrecorded = raw::alloc_async(MIB + 3, stream).unwrap();
+        let session = record();
+        let add = kernels::function(kernels::load(PTX), "add");
+        let [table, out, reached] = [MIB, MIB + 1, MIB + 2].map(|size| raw::alloc_async(size, stream).unwrap());
+        let launch = || kernels::launch(add, LaunchForm::Plain, &[vec![table], vec![out], vec![out], vec![5]], stream);
+        let words = [7, reached + 8];
+        kernels::copy_unified(table, words.as_ptr().expose_provenance() as u64, size_of_val(&words), stream);
+        launch();
+        assert_eq!(span(&session.snapshot(), MIB + 2), (2, 2, 1));
+        kernels::fill(table, MIB, stream);
+        kernels::copy_unified(table, unrecorded, 16, stream);
+        launch();
+        assert_eq!(span(&session.snapshot(), MIB + 2), (2, 2, 1), "memory of the GPU is not read");
+    });
+}
+
+#[test]
 fn a_kernel_without_a_layout_forbids_claims_until_the_next_use() {
     on_gpu(&[], || {
         let session = record();

@@ -139,3 +139,17 @@ fn find_for(caller: *const c_void, handle: *mut c_void, name: &CStr) -> *mut c_v
     unsafe { libc::dlclose(own) };
     found
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handle_is_new_once() {
+        let handles = [0x7000_0000_0100, 0x7000_0000_0140, 0x7000_0000_0fe0].map(std::ptr::without_provenance_mut);
+        assert_eq!([handles.map(is_new), handles.map(is_new)], [[true; 3], [false; 3]]);
+        let same_slot = std::ptr::without_provenance_mut(0x7000_0000_0100 + (64 << 5));
+        assert_eq!([same_slot, handles[0], handles[1]].map(is_new), [true, true, false]);
+        assert_eq!([libc::RTLD_DEFAULT, libc::RTLD_NEXT].map(is_new), [false; 2]);
+    }
+}

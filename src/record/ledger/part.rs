@@ -69,7 +69,6 @@ pub(crate) struct Outside {
 pub(crate) struct Checkpoint {
     records: u64,
     pub(crate) stats: MemoryStats,
-    pub(crate) below_threshold: u64,
     pub(crate) not_recorded: u64,
     peak: [u64; 5],
 }
@@ -104,8 +103,7 @@ impl Ledger {
         let (stats, not_recorded_now) = self.look(base);
         self.checkpoints.push(Checkpoint {
             records: self.records.end(),
-            stats,
-            below_threshold,
+            stats: MemoryStats { below_threshold, ..stats },
             not_recorded: not_recorded_now,
             peak: [bytes, time_ns, seq.map_or(0, NonZeroU64::get), not_recorded, below_at_peak],
         });

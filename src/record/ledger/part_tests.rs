@@ -42,14 +42,14 @@ struct Kept {
     stats: MemoryStats,
     peak: Peak,
     not_recorded: u64,
-    below_threshold: u64,
 }
 
 impl Kept {
     fn of(ledger: &Ledger, below_threshold: u64) -> Self {
         let copy = ledger.copy(BASE);
-        let (stats, not_recorded) = (copy.stats, copy.not_recorded);
-        Self { position: copy.records.len(), stats, peak: ledger.peak_numbers(BASE), not_recorded, below_threshold }
+        let stats = MemoryStats { below_threshold, ..copy.stats };
+        let (peak, not_recorded) = (ledger.peak_numbers(BASE), copy.not_recorded);
+        Self { position: copy.records.len(), stats, peak, not_recorded }
     }
 }
 
@@ -116,7 +116,6 @@ impl Reader {
             stats: kept.stats,
             peak: kept.peak(),
             not_recorded: kept.not_recorded,
-            below_threshold: kept.below_threshold,
         });
         assert_eq!(counters.as_ref(), kept);
         let is_all = to == all.records.len();

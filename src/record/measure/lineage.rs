@@ -129,6 +129,24 @@ mod tests {
     }
 
     #[test]
+    fn whoever_frees_an_argument_is_of_the_family_of_the_thread_that_gave_it() {
+        let parent = std::thread::spawn(|| {
+            FAMILY.set(Family(77));
+            // More than there are places for.
+            (0..600).for_each(|given| on_spawn(0x1000 + given));
+            thread::own_os_id()
+        });
+        let parent = parent.join().unwrap();
+        let claim = |given| {
+            claim_ancestry(given);
+            (family(), PARENT.get())
+        };
+        let newest = std::thread::spawn(move || claim(0x1000 + 599)).join().unwrap();
+        assert_eq!(newest, (Family(77), parent));
+        assert_ne!(std::thread::spawn(move || claim(0x1000)).join().unwrap().0, Family(77), "overwritten");
+    }
+
+    #[test]
     fn a_thread_is_of_the_family_of_whoever_began_it() {
         let here = family();
         let (there, below) =

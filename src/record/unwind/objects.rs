@@ -119,18 +119,19 @@ pub(crate) fn mark(addresses: &[u64]) -> u64 {
 #[cold]
 #[inline(never)]
 fn looked_up(addresses: &[u64], counts: Counts) -> u64 {
-    let Some(mut noted) = noted() else { return UNKNOWN_MARK };
+    let Some(mut noted) = locked(&NOTED, PATIENCE) else { return UNKNOWN_MARK };
     noted.catch_up(counts);
     let froms = addresses.iter().filter_map(|address| noted.first_seen(*address));
     froms.max().unwrap_or(0).min(UNKNOWN_MARK - 1)
 }
 
-fn noted() -> Option<MutexGuard<'static, Noted>> {
+/// The lock, unless others hold it for this long.
+fn locked<T>(mutex: &Mutex<T>, patience: Duration) -> Option<MutexGuard<'_, T>> {
     let begun = Instant::now();
     loop {
-        match NOTED.try_lock() {
-            Ok(noted) => return Some(noted),
-            Err(_) if begun.elapsed() > PATIENCE => return None,
+        match mutex.try_lock() {
+            Ok(locked) => return Some(locked),
+            Err(_) if begun.elapsed() > patience => return None,
             Err(_) => std::thread::yield_now(),
         }
     }
@@ -241,7 +242,7 @@ impl ObjectMap {
     /// The current state. Must not be called in a forked child, where the loader's lock may be held for ever.
     pub(crate) fn now() -> Self {
         let counts = query_counts();
-        match noted() {
+        match locked(&NOTED, PATIENCE) {
             Some(mut noted) => {
                 noted.catch_up(counts);
                 Self::of(&noted)
@@ -414,6 +415,19 @@ mod tests {
         let (modules, loaded) = known.all(|| unreachable!());
         let paths: Vec<&str> = modules.iter().filter_map(|module| module.path.as_deref()).collect();
         assert_eq!((paths, loaded), (vec!["program", "gamma", "alpha", "beta"], 2));
+    }
+
+    #[test]
+    fn a_lock_is_waited_for_but_not_for_ever() {
+        let mutex = &Mutex::new(());
+        std::thread::scope(|threads| {
+            let held = mutex.lock().unwrap();
+            assert!(threads.spawn(|| locked(mutex, Duration::ZERO).is_none()).join().unwrap());
+            let patient = threads.spawn(|| locked(mutex, Duration::from_secs(600)).is_some());
+            std::thread::sleep(Duration::from_millis(50));
+            drop(held);
+            assert!(patient.join().unwrap());
+        });
     }
 
     #[test]

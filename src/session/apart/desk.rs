@@ -168,3 +168,32 @@ impl<T: Send, F: FnOnce() -> T + Send> Job for Mutex<Work<F, T>> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_waits_for_the_thread_may_be_woken_too_early() {
+        let desk = Desk::default();
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                for _ in 0..100 {
+                    desk.changed.notify_all();
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                desk.lock().phase = Phase::Open;
+                desk.changed.notify_all();
+            });
+            assert!(desk.opens());
+        });
+    }
+
+    #[test]
+    fn nobody_waits_for_a_thread_that_is_gone() {
+        let gone = std::thread::spawn(own_os_id).join().unwrap();
+        let desk = Desk::default();
+        *desk.lock() = State { phase: Phase::Unsharing, thread: Some(gone), jobs: VecDeque::new() };
+        assert!(!desk.opens());
+    }
+}

@@ -219,6 +219,6 @@ impl CaptureStream {
 }
 
 fn counters_of(kept: &Checkpoint) -> Counters {
-    let Checkpoint { stats, below_threshold, not_recorded, .. } = *kept;
-    Counters { not_recorded, below_threshold, peak: kept.peak(), stats: MemoryStats { below_threshold, ..stats } }
+    let Checkpoint { stats, not_recorded, .. } = *kept;
+    Counters { not_recorded, below_threshold: stats.below_threshold, peak: kept.peak(), stats }
 }

@@ -93,8 +93,11 @@ fn a_forked_child_keeps_the_measurements_of_its_thread() {
     registry.carry(carried);
     registry.close(carried);
     (0..).zip([outer, inner, elsewhere]).for_each(|(address, id)| alloc(&mut registry, id, address));
+    registry.alloc_of_other((Device::Cpu, 100, 10), EventSite::default(), Family::UNKNOWN);
+    assert_eq!(registry.others.helpers(inner).len(), 1);
     registry.keep_only(inner);
     assert_eq!((registry.open, registry.owners.len()), (2, 2));
+    assert_eq!(registry.others.helpers(inner).len(), 0, "other threads are not in the child");
     assert!(registry.copy(elsewhere).is_none());
     [inner, outer].into_iter().for_each(|id| registry.close(id));
     assert_eq!((registry.measures.len(), registry.owners.len(), registry.open), (0, 0, 0));
