@@ -20,6 +20,7 @@ const PROGRAM: &str = r#"
 #include <errno.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,6 +60,10 @@ static void *work(void *argument) {
         long size = rand_r(&seed) % 3 ? LARGE + rand_r(&seed) % 200000 / 64 * 64 : 64 + rand_r(&seed) % 120 * 64;
         if (!slots[at].block) {
             slots[at].block = new_block(rand_r(&seed), size);
+        } else if (rand_r(&seed) % 8 == 0) {
+            /* Refused, so the block stays as it is. */
+            if (realloc(slots[at].block, PTRDIFF_MAX)) exit(6);
+            continue;
         } else if (rand_r(&seed) % 3) {
             /* Reported as the library sees it: the free comes first. */
             add(slots[at].size, -1);
