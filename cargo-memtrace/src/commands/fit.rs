@@ -48,7 +48,10 @@ pub(crate) fn run(args: &FitArgs) -> Result<(), CommandFailure> {
     if args.md {
         output::print_lines(print::matrix(vary, &cards, &tried.found))?;
     }
-    let law = Law::through(&tried.peaks());
+    let peaks = tried.peaks();
+    let same = if_same(&vary.name, &peaks);
+    same.iter().for_each(output::say);
+    let law = Law::through(&peaks).filter(|_| same.is_none());
     let Some(mut judged) = tried.found.remove(&value) else { return Ok(()) };
     doubt_values(args, &mut judged, Some((&vary.name, value)))?;
     if !args.md {
@@ -58,6 +61,15 @@ pub(crate) fn run(args: &FitArgs) -> Result<(), CommandFailure> {
         output::print_lines([law.hint(&vary.name)])?;
     }
     end(args, &judged)
+}
+
+/// A message if the peak is the same with all values, which are the first numbers of the pairs.
+fn if_same(name: &str, peaks: &[(u64, u64)]) -> Option<String> {
+    let is_same = peaks.len() > 1 && peaks.windows(2).all(|two| matches!(two, [(_, one), (_, other)] if one == other));
+    let count = peaks.len();
+    is_same.then(|| {
+        format!("the peak is the same with all {count} values of {name}: perhaps the program does not read it")
+    })
 }
 
 /// The runs so far, by the value of the varied argument.
@@ -101,5 +113,18 @@ fn end(args: &FitArgs, judged: &Judged) -> Result<(), CommandFailure> {
         (false, _) => Err(CommandFailure::Check(vec![format!("does not fit on {}", bad.join(", "))])),
         (_, false) => Err(CommandFailure::Undecided(vec![format!("on {}", unknown.join(", "))])),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_that_changes_nothing_is_mentioned() {
+        assert_eq!(if_same("batch", &[(1, 70), (2, 71), (4, 70)]), None);
+        assert_eq!(if_same("batch", &[(1, 70)]), None);
+        let text = if_same("batch", &[(1, 70), (2, 70)]).unwrap();
+        assert!(text.contains("all 2 values of batch"), "{text}");
     }
 }

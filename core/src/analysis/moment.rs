@@ -123,6 +123,10 @@ impl Moment {
             let threshold = crate::units::round(data.settings.min_size);
             notes.push(format!("blocks smaller than {threshold} are not included: they have no records"));
         }
+        let duration = data.process.duration_ns;
+        if matches!(self, Self::Time(ns) if *ns > duration && duration > 0) {
+            notes.push(format!("the recording ends after {:.3} s", seconds(duration)));
+        }
         if matches!(self, Self::Allocated) && device.overwritten > 0 {
             notes.push(format!("{} older records were overwritten and are not included", device.overwritten));
         }

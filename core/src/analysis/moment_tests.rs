@@ -254,6 +254,10 @@ fn a_moment_has_its_time() {
         [Moment::Peak, Moment::Time(4), Moment::Time(6), Moment::End, Moment::Allocated].map(time),
         [3, 4, 6, 9, 9]
     );
+    let view = DeviceView::of(&data, &data.devices[0]);
+    let notes = |ns| Moment::Time(ns).notes(&view.at(&Moment::Time(ns)).unwrap());
+    let end = "the recording ends after 0.000 s".to_owned();
+    assert_eq!([9, 10].map(|ns| notes(ns).contains(&end)), [false, true]);
 }
 
 #[test]

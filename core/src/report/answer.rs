@@ -129,7 +129,8 @@ fn largest(live: &LiveSet<'_>) -> Option<String> {
     let is_backward = |name: &&str| *name == BACKWARD_PASS || name.starts_with("backward of ");
     let hint = operator.as_deref().filter(is_backward).filter(|_| lacks_order(live.device)).map_or("", |_| HINT);
     let operator = operator.map_or(String::new(), |name| format!(", most of it by {name}"));
-    Some(format!("The line that held most: {}, {about}{bytes} ({share}){operator}.{hint}{beside}", name(row)))
+    let line = if key == Key::ForwardLine { "line of the forward pass" } else { "line" };
+    Some(format!("The {line} that held most: {}, {about}{bytes} ({share}){operator}.{hint}{beside}", name(row)))
 }
 
 const HINT: &str = " With `memtrace::candle::backward` or `backward_step` in place of candle's, the report can attribute most of it to lines of the model.";

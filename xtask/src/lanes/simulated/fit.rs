@@ -107,6 +107,9 @@ pub(super) fn check_runs(run: &Run, checks: &mut Checks, tool: &Path, needs: &Pa
     // This is between the needs of one and of two blocks, including all that CUDA may take.
     let vary = ["--gpus", "1900MiB", "--vary", "SIZE=1,2,3,4,5,6", "--", "falling"];
     fit("fit of a need that falls again", &vary, 0, &largest)?;
+    let ignored = ["--gpus", "T4", "--vary", "NOTHING=1,2", "--", "integrated"];
+    let same = ["the peak is the same with all 2 values of NOTHING: perhaps the program does not read it"];
+    fit("fit with a variable that the program does not read", &ignored, 0, &same)?;
     let on_host = ["64GiB (64.00 GiB of the host's memory): fits", "process's own memory: "];
     let unified = ["--unified", "--gpus", "64GiB", "--vary", "SIZE=5,6", "--", "falling"];
     fit("fit where the GPU's memory is the host's", &unified, 0, &on_host)?;
